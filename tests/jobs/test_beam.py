@@ -9,7 +9,6 @@ import apache_beam as beam
 import msgspec
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.periodicsequence import PeriodicImpulse
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
@@ -17,8 +16,10 @@ from PIL import Image
 
 from recordmill import open as open_data_set
 from recordmill.beam import Encode, JoinDatasets, Read, ReadDataset, Sample, SampleObject, WriteDataset
+from recordmill.launch.runners.beam_options import beam_options
 from recordmill.schemas.errors import CollidingImagesError, ConfigError, RecordmillError, TooManyRejectsError
 from recordmill.transforms.containers.tfrecord import open_records
+from tests.beam_pipeline import Pipeline
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -46,6 +47,7 @@ def drawn_sample(number: int, **fields) -> Sample:
 
 def test_the_programs_of_the_page(tmp_path, recordmill, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(beam, "Pipeline", Pipeline)
     assert recordmill("sample", "sample").code == 0
     files = [path.read_text() for path in sorted((PAGE.parent / "beam").glob("*.py"))]
     for program in [*re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), *files]:
@@ -73,7 +75,7 @@ def piped(tmp_path):
     """Writes Samples, or what a function makes of a source, to a folder."""
 
     def write(samples, output="out", expected="detection", **options):
-        with beam.Pipeline() as p:
+        with Pipeline() as p:
             manifest = p | beam.Create(samples) | WriteDataset(tmp_path / output, **options)
             assert_that(manifest | beam.Map(lambda one: one.layout), equal_to([expected]))
         return open_data_set(tmp_path / output)
@@ -85,7 +87,7 @@ def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
     split = ["--split", "train=0.75,val=0.25", "--num-shards", "2", "--masks", "both"]
     assert recordmill("convert", *every_kind(sample), *split, "--output", tmp_path / "command").code == 0
     shares = {"train": 0.75, "val": 0.25}
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples, labels, facts = p | ReadDataset(
             images=sample.images,
             instances=sample.instances,
@@ -110,6 +112,7 @@ def test_unchanged_samples_give_bytes_of_command(sample, tmp_path, recordmill):
 
 
 def test_class_folders_give_bytes_of_command(sample, tmp_path, recordmill):
+    """In a plain pipeline, with Beam's default runner."""
     classes = Path(sample.images).parent / "classes"
     assert recordmill("convert", classes, "--format", "folder", "--output", tmp_path / "command").code == 0
     with beam.Pipeline() as p:
@@ -135,7 +138,7 @@ class _Composite(beam.PTransform):
 
 
 def test_steps_keep_classes_counts_and_splits(coco, tmp_path, caplog):
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(**coco, split={"train": 0.5, "val": 0.5})
         _steps(read) | WriteDataset(tmp_path / "out", max_rejects=1)
     data = open_data_set(tmp_path / "out")
@@ -148,7 +151,7 @@ def test_steps_keep_classes_counts_and_splits(coco, tmp_path, caplog):
 
 
 def test_read_is_a_collection_of_samples(coco):
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(**coco)
         samples, labels, facts = read
         assert (read.samples, read.labels, read.facts) == (samples, labels, facts)
@@ -160,16 +163,16 @@ def test_read_is_a_collection_of_samples(coco):
 
 
 def test_pipeline_survives_its_portable_form(coco, tmp_path):
-    p = beam.Pipeline()
+    p = Pipeline()
     _steps(p | ReadDataset(**coco)) | WriteDataset(tmp_path / "out", max_rejects=1)
-    again = beam.Pipeline.from_runner_api(p.to_runner_api(), "DirectRunner", PipelineOptions())
+    again = beam.Pipeline.from_runner_api(p.to_runner_api(), "DirectRunner", beam_options([]))
     again.run().wait_until_finish()
     assert len(open_data_set(tmp_path / "out")["train"])
 
 
 @pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
 def test_classes_that_a_step_loses_are_warned_of(transform, coco, tmp_path, caplog):
-    p = beam.Pipeline()
+    p = Pipeline()
     read = p | ReadDataset(**coco)
     keyed = read | "Key" >> beam.Map(lambda one: (one.image_id, one)).with_output_types(tuple[int, Sample])
     keyed | beam.Values() | transform(tmp_path)
@@ -177,7 +180,7 @@ def test_classes_that_a_step_loses_are_warned_of(transform, coco, tmp_path, capl
 
 
 def test_two_reads_are_not_joined(coco, sample, tmp_path):
-    p = beam.Pipeline()
+    p = Pipeline()
     reads = [p | f"Read{number}" >> ReadDataset(**coco) for number in (1, 2)]
     joined = (reads[0] | beam.Filter(bool), reads[1]) | beam.Flatten()
     with pytest.raises(
@@ -194,7 +197,7 @@ def test_join_datasets_of_every_kind(sample, tmp_path):
         name: getattr(sample, name) for name in ("instances", "keypoints", "captions", "panoptic", "panoptic_masks")
     }
     options = {"masks": "rle", "max_rejects": 0.5}
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         (
             p
             | "Alone" >> ReadDataset(images=sample.images, **kinds)
@@ -222,7 +225,7 @@ def test_joined_data_sets_join_others(tmp_path):
         name: [drawn_sample(number, objects=[SampleObject(name, (1, 2, 30, 20))])]
         for number, name in enumerate(("ant", "bee", "ant"))
     }
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         ants, bees = (p | name >> beam.Create(samples) for name, samples in made.items())
         inner = {"ants": ants, "bees": bees} | "Inner" >> JoinDatasets()
         {"inner": inner, "ants": ants} | "Outer" >> JoinDatasets() | WriteDataset(tmp_path / "out")
@@ -246,7 +249,7 @@ def test_joined_data_sets_join_others(tmp_path):
     ],
 )
 def test_what_is_not_several_data_sets(sets, fault, coco):
-    read = beam.Pipeline() | ReadDataset(**coco)
+    read = Pipeline() | ReadDataset(**coco)
     with pytest.raises(ConfigError, match=fault):
         sets(read) | JoinDatasets()
 
@@ -255,19 +258,19 @@ def test_read_samples_have_classes_of_their_own(coco, tmp_path, caplog):
     def renamed(one: Sample) -> Sample:
         return msgspec.structs.replace(one, objects=[msgspec.structs.replace(one.objects[0], category="shape")])
 
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(**coco)
         with_objects = beam.Filter(lambda one: one.objects)
         shapes = read.samples | with_objects | beam.Map(renamed)
         shapes | WriteDataset(tmp_path / "out", facts=read.facts, max_rejects=0.5)
     assert [category.name for category in open_data_set(tmp_path / "out").manifest.categories] == ["shape"]
-    with pytest.raises(TooManyRejectsError), beam.Pipeline() as p:
+    with pytest.raises(TooManyRejectsError), Pipeline() as p:
         p | ReadDataset(**coco) | with_objects | beam.Map(renamed) | WriteDataset(tmp_path / "lost")
     assert "Samples have 1 classes that the labels lack ('shape', for example)" in caplog.text
 
 
 def test_elements_of_type_any_are_checked(coco, tmp_path):
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         names = p | ReadDataset(**coco) | beam.Map(lambda one: one if one.image_id % 2 else one.file_name)
         names | WriteDataset(tmp_path / "out", max_rejects=1)
     assert open_data_set(tmp_path / "out").manifest.splits["train"].images.rejected["malformed_image"] > 5
@@ -276,7 +279,7 @@ def test_elements_of_type_any_are_checked(coco, tmp_path):
 @pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
 def test_windows_are_refused_with_the_cure(transform, coco, tmp_path):
     timed = beam.Map(lambda one: beam.window.TimestampedValue(one, one.image_id))
-    windows = beam.Pipeline() | ReadDataset(**coco) | timed | beam.WindowInto(beam.window.FixedWindows(60))
+    windows = Pipeline() | ReadDataset(**coco) | timed | beam.WindowInto(beam.window.FixedWindows(60))
     with pytest.raises(ConfigError, match=r"is in FixedWindows. Add beam.WindowInto\(beam.window.GlobalWindows\(\)\)"):
         windows | transform(tmp_path)
     windows | "Global" >> beam.WindowInto(beam.window.GlobalWindows()) | "Again" >> transform(tmp_path)
@@ -284,7 +287,7 @@ def test_windows_are_refused_with_the_cure(transform, coco, tmp_path):
 
 @pytest.mark.parametrize("transform", [lambda folder: WriteDataset(folder / "out"), lambda _: Encode()])
 def test_samples_in_several_parts_are_refused(transform, tmp_path):
-    p = beam.Pipeline()
+    p = Pipeline()
     often = {"trigger": Repeatedly(AfterCount(1)), "accumulation_mode": AccumulationMode.DISCARDING}
     fired = p | beam.Create([drawn_sample(1)]) | beam.WindowInto(beam.window.GlobalWindows(), **often)
     with pytest.raises(ConfigError, match=r"in windows with the trigger Repeatedly. Add beam.WindowInto\(beam.window"):
@@ -300,10 +303,10 @@ def test_folders_of_splits_are_the_splits(sample, tmp_path, recordmill):
     for split in ("train", "val"):
         shutil.copytree(classes, tmp_path / "data" / split)
     assert recordmill("convert", tmp_path / "data", "--output", tmp_path / "command").code == 0
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | ReadDataset(tmp_path / "data") | WriteDataset(tmp_path / "out", name="images")
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
-    p = beam.Pipeline()
+    p = Pipeline()
     without = p | ReadDataset(tmp_path / "data") | beam.Map(lambda one: msgspec.structs.replace(one, split=""))
     without | WriteDataset(tmp_path / "none")
     with pytest.raises(ConfigError, match=r"has no split, but the data set names its splits \(train, val\)"):
@@ -313,7 +316,7 @@ def test_folders_of_splits_are_the_splits(sample, tmp_path, recordmill):
 def test_groups_are_counted(sample, tmp_path):
     shares = {"train": 0.5, "val": 0.5}
     classes = Path(sample.images).parent / "classes"
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(classes, group_from="([0-9])[.]", split=shares)
         read | WriteDataset(tmp_path / "out", max_rejects=1)
     groups = [split.images.groups for split in open_data_set(tmp_path / "out").manifest.splits.values()]
@@ -343,7 +346,7 @@ def test_removed_and_added_images_are_counted(sample, tmp_path):
         return [one, twice] if one.split == "train" else [one] if one.image_id % 2 else []
 
     shares = {"train": 0.5, "val": 0.5}
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances, split=shares)
         samples | beam.FlatMap(changed) | WriteDataset(tmp_path / "out", labels, facts, split=shares, max_rejects=1)
     for split in open_data_set(tmp_path / "out").manifest.splits.values():
@@ -361,7 +364,7 @@ def test_removed_and_added_images_are_counted(sample, tmp_path):
 def test_negative_areas_are_warned_of_once(tmp_path, caplog):
     draw_jpeg(tmp_path / "a.jpg")
     file = write_coco(tmp_path, [image_row(1, "a.jpg")], [annotation(1, 1, area=-1)], CATEGORIES)
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples, labels, facts = p | ReadDataset(str(tmp_path), instances=str(file))
         samples | WriteDataset(tmp_path / "out", labels, facts)
     assert caplog.text.count("negative area") == 1
@@ -415,7 +418,7 @@ def test_layout_follows_what_samples_have(samples, options, layout, piped, tmp_p
         with pytest.raises(ConfigError, match="is unknown before the pipeline runs"):
             piped(samples)
         piped([drawn_sample(1)], expected="detection", overwrite=True)
-    encoded = beam.Pipeline()
+    encoded = Pipeline()
     records = encoded | beam.Create(samples) | Encode(**options)
     key = {"classification": b"image/class/text", "detection": b"image/object/bbox/xmin"}[layout]
     assert_that(records | beam.Map(lambda record: key in record), equal_to([True] * len(samples)))
@@ -427,7 +430,7 @@ def test_objects_of_class_folders_are_written(sample, tmp_path):
         return msgspec.structs.replace(one, class_name=None, objects=[SampleObject(one.class_name, (1, 2, 3, 4))])
 
     classes = Path(sample.images).parent / "classes"
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | ReadDataset(classes) | beam.Map(with_box) | WriteDataset(tmp_path / "out")
     data = open_data_set(tmp_path / "out")
     assert data.manifest.layout == "detection"
@@ -435,14 +438,14 @@ def test_objects_of_class_folders_are_written(sample, tmp_path):
 
 
 def test_two_writers_of_one_split_are_refused(tmp_path):
-    p = beam.Pipeline()
+    p = Pipeline()
     samples = p | beam.Create([drawn_sample(1)])
     samples | "WriteCats" >> WriteDataset(tmp_path / "out", split={"train": 0.5, "val": 0.5})
     for name in ("samples", "other"):
         with pytest.raises(ConfigError, match="out/: WriteCats of this pipeline writes the split val there"):
             samples | f"Write{name}" >> WriteDataset(f"{tmp_path}/./out/", split="val", name=name)
     samples | "WriteTest" >> WriteDataset(tmp_path / "out", split="test")
-    beam.Pipeline() | beam.Create([drawn_sample(1)]) | WriteDataset(tmp_path / "out", split="train=0.5,val=0.5")
+    Pipeline() | beam.Create([drawn_sample(1)]) | WriteDataset(tmp_path / "out", split="train=0.5,val=0.5")
 
 
 def test_names_that_a_pipeline_makes_equal_end_job(sample, tmp_path):
@@ -455,7 +458,7 @@ def test_names_that_a_pipeline_makes_equal_end_job(sample, tmp_path):
         shutil.copy(next((folder / name).parent.glob("*")), tmp_path / name.replace("/", "-"))
         (tmp_path / "data" / name).parent.mkdir(parents=True)
         shutil.copy(tmp_path / name.replace("/", "-"), tmp_path / "data" / name)
-    p = beam.Pipeline()
+    p = Pipeline()
     p | ReadDataset(tmp_path / "data") | beam.Map(shortened) | WriteDataset(tmp_path / "out")
     with pytest.raises(CollidingImagesError, match=r"two Samples have the same name '1\.png', and image_id"):
         p.run()
@@ -465,7 +468,7 @@ def test_names_that_a_pipeline_makes_equal_end_job(sample, tmp_path):
 def test_file_of_two_image_ids_is_written_twice(tmp_path):
     draw_jpeg(tmp_path / "a.jpg")
     file = write_coco(tmp_path, [image_row(1, "a.jpg"), image_row(2, "a.jpg")], [annotation(1, 1)], CATEGORIES)
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | ReadDataset(str(tmp_path), instances=str(file)) | WriteDataset(tmp_path / "out")
     assert len(open_data_set(tmp_path / "out")["train"]) == 2
 
@@ -485,7 +488,7 @@ def test_two_samples_of_one_key_end_job(piped):
 def test_element_no_sample_is_refused(tmp_path):
     with (
         pytest.raises(ConfigError, match="the input is of str, and a PCollection of Sample is expected"),
-        beam.Pipeline() as p,
+        Pipeline() as p,
     ):
         p | beam.Create(["a.jpg"]) | WriteDataset(tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -494,25 +497,25 @@ def test_element_no_sample_is_refused(tmp_path):
 def test_output_is_not_the_data_that_is_read(sample):
     data = Path(sample.images).parent / "classes"
     with pytest.raises(ConfigError, match=f"^output {data} is data, too\\. Give another folder$"):
-        beam.Pipeline() | ReadDataset(data) | WriteDataset(data)
+        Pipeline() | ReadDataset(data) | WriteDataset(data)
 
 
 def test_output_is_not_the_folder_of_images_that_is_read(coco, sample):
     with pytest.raises(
         ConfigError, match=f"^output {sample.images} is a folder of images, too\\. Give another folder$"
     ):
-        beam.Pipeline() | ReadDataset(**coco) | WriteDataset(sample.images)
+        Pipeline() | ReadDataset(**coco) | WriteDataset(sample.images)
 
 
 def test_exchanged_labels_and_facts_are_refused(sample, tmp_path):
-    p = beam.Pipeline()
+    p = Pipeline()
     samples, labels, facts = p | ReadDataset(sample.images, instances=sample.instances)
     with pytest.raises(ConfigError, match="labels is of Facts, and a PCollection of LabelMap is expected"):
         samples | WriteDataset(tmp_path / "out", labels=facts, facts=labels)
 
 
 def test_a_sample_is_no_key():
-    with pytest.raises(ValueError, match="deterministic"), beam.Pipeline() as p:
+    with pytest.raises(ValueError, match="deterministic"), Pipeline() as p:
         p | beam.Create([(drawn_sample(1), 1)]).with_output_types(tuple[Sample, int]) | beam.GroupByKey()
 
 
@@ -606,7 +609,7 @@ def test_errors_of_workers_name_keywords(annotations, reading, writing, message,
     shutil.copy(tmp_path / "a.jpg", tmp_path / "b.jpg")
     images = [image_row(1, "a.jpg"), image_row(2, "b.jpg")]
     file = write_coco(tmp_path, images, annotations, CATEGORIES)
-    p = beam.Pipeline()
+    p = Pipeline()
     p | ReadDataset(tmp_path, instances=file, **reading) | WriteDataset(tmp_path / "out", **writing)
     with pytest.raises(RecordmillError, match=message) as error:
         p.run()
@@ -616,7 +619,7 @@ def test_errors_of_workers_name_keywords(annotations, reading, writing, message,
 def test_records_for_any_sink_are_shards(piped, tmp_path):
     samples = [drawn_sample(number, captions=["a"]) for number in range(20)] + [Sample("none.jpg")]
     data = piped(samples, captions=True, max_rejects=1)
-    pipeline = beam.Pipeline()
+    pipeline = Pipeline()
     placed = [msgspec.structs.replace(one, split="val") for one in samples]  # records do not have it
     encoded = pipeline | beam.Create(placed) | Encode(captions=True)
     assert_that(

@@ -9,6 +9,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.beam import Encode, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import ConfigError
+from tests.beam_pipeline import Pipeline
 from tests.conftest import (
     CATEGORIES,
     annotation,
@@ -41,7 +42,7 @@ def samples(tmp_path) -> list[Sample]:
 
 
 def write(samples, output, **options) -> list[dict]:
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | beam.Create(samples) | WriteDataset(output, **options)
     return sorted(read_examples(output), key=lambda example: example["image/filename"])
 
@@ -97,7 +98,7 @@ def test_records_of_encode_have_fields(samples):
         feature = tf.train.Example.FromString(record).features.feature["image/object/score"]
         return round(feature.float_list.value[0], 3)
 
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         records = p | beam.Create(samples[:2]) | Encode()
         assert_that(records | beam.Map(scores), equal_to([0.5, 0.25]))
 
@@ -114,10 +115,10 @@ def test_fields_that_are_read_give_bytes_of_command(tmp_path, recordmill):
     fields = "score,attributes.occluded:text,image.license"
     flags = [word for name, path in files.items() for word in (f"--{name}", path)]
     assert recordmill("convert", *flags, "--fields", fields, "--output", tmp_path / "command").code == 0
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | ReadDataset(**files, fields=fields) | WriteDataset(tmp_path / "out", name="coco")
     assert shard_bytes(tmp_path / "out") == shard_bytes(tmp_path / "command")
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | "Without" >> ReadDataset(**files)
         assert_that(read.samples | beam.Map(lambda sample: sample.fields), equal_to([{}, {}]))
     with pytest.raises(ConfigError, match="kind"):

@@ -13,6 +13,7 @@ from PIL import Image
 
 from recordmill import open as open_data_set
 from recordmill.beam import Sample, SampleObject, WriteDataset
+from tests.beam_pipeline import Pipeline
 
 pytestmark = pytest.mark.usefixtures("empty_pages")
 WIDTH, HEIGHT = 40, 32
@@ -218,7 +219,7 @@ def test_records_are_those_of_plain_python(seed, tmp_path):
     program = _program(draw)
     while {one.split for one in program.changed if _is_image(one)} != {*program.splits}:
         program = _program(draw)
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples = p | beam.Create(program.samples) | beam.Reshuffle()
         for place, (step, number) in enumerate(program.steps):
             samples = samples | f"Step{place}" >> beam.FlatMap(step, number).with_output_types(Sample)

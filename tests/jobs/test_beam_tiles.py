@@ -15,6 +15,7 @@ from recordmill.launch.cli import main
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.sizes import size_text
 from recordmill.transforms.shards import check_findings
+from tests.beam_pipeline import Pipeline
 from tests.conftest import examples_by_name, leave_pages_empty, manifest_of, rejects_of
 
 TILES = {"size": 64, "overlap": 0.25, "min_visible": 0.3, "keep_empty": 0.5}
@@ -77,7 +78,7 @@ def test_tiles_of_images(folder, converted):
 
 
 def test_a_pipeline_writes_the_same_records(folder, converted):
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples = p | ReadDataset(str(folder / "data"), masks="rle") | Tile(**TILES)
         options = {"name": "tiles", "max_rejects": 0.9, "num_shards": 2}
         samples | WriteDataset(str(folder / "beam"), **options)
@@ -94,7 +95,7 @@ def test_image_bytes_that_tiles_repeat_are_a_warning(folder, tmp_path, monkeypat
     data = path.read_bytes()
     monkeypatch.setattr(check_findings, "_MAX_REPEATED_BYTES", 4 * len(data))
     samples = [Sample("data.jpg", data=data), Sample("path.jpg", path=str(path))]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | beam.Create(samples) | Tile(64, keep_empty=1) | WriteDataset(str(tmp_path / "out"))
     (text,) = [text for text in caplog.messages if "repeat" in text]
     assert f"repeat {size_text(5 * len(data))} of image bytes" in text

@@ -6,7 +6,6 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 import pytest
 from PIL import Image
@@ -14,6 +13,7 @@ from pycocotools.coco import COCO
 
 from recordmill import open as open_data_set
 from recordmill.beam import MapClasses, ReadDataset, WriteDataset
+from tests.beam_pipeline import Pipeline
 from tests.conftest import (
     annotation,
     coco_flags,
@@ -280,7 +280,7 @@ def test_samples_are_mapped_as_by_the_command(sample, tmp_path, recordmill, empt
         **{name: getattr(sample, name) for name in ("images", "instances", "keypoints", "captions", "panoptic")},
         "panoptic_masks": sample.panoptic_masks,
     }
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(**keywords)
         read | MapClasses(path) | WriteDataset(tmp_path / "piped", max_rejects=0.2)
     one, other = (examples_by_name(tmp_path / folder) for folder in ("out", "piped"))

@@ -4,13 +4,13 @@ import io
 import shutil
 from pathlib import Path
 
-import apache_beam as beam
 import numpy as np
 import pytest
 from PIL import Image
 
 from recordmill.beam import ReadDataset
 from recordmill.schemas.errors import ConfigError
+from tests.beam_pipeline import Pipeline
 from tests.conftest import draw_jpeg, examples_by_name, manifest_of, rejects_of
 
 WIDTH, HEIGHT = 40, 30
@@ -161,4 +161,4 @@ def test_further_split_needs_the_same_scale(folder, recordmill):
 def test_samples_do_not_lose_depth_maps_silently(folder):
     read = ReadDataset(folder / "data", depth_images=folder / "data" / "depth", depth_scale=0.002)
     with pytest.raises(ConfigError, match="Samples do not have the depth maps of"):
-        beam.Pipeline() | read
+        Pipeline() | read

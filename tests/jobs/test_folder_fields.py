@@ -11,6 +11,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.beam import ReadDataset, WriteDataset
+from tests.beam_pipeline import Pipeline
 from tests.conftest import draw_jpeg, manifest_of, read_examples, shard_bytes
 
 ROWS = [
@@ -100,7 +101,7 @@ def test_samples_have_columns(ending, folder, recordmill):
     table = write_table(folder, ending)
     fields = "age,score,colour,is_old"
     assert convert(recordmill, folder, table, "--fields", fields).code == 0
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         read = p | ReadDataset(folder / "images", format="folder", labels=table, fields=fields)
         read | WriteDataset(folder / "piped", name="images")
         ages = read.samples | beam.Map(lambda sample: sample.fields.get("age"))

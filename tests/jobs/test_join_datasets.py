@@ -14,6 +14,7 @@ from recordmill import open as open_data_set
 from recordmill.beam import JoinDatasets, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.features import FeatureKind
 from recordmill.schemas.field_features import field_columns
+from tests.beam_pipeline import Pipeline
 from tests.literal_data import jpeg, write_files
 
 CLASSES = ("ant", "bee", "cow", "dog", "eel")
@@ -95,7 +96,7 @@ def test_every_object_has_its_class_and_box(names, tmp_path):
         write_files(tmp_path / name, FORMATS[name.rstrip("2")](truth, rng))
         write_files(tmp_path / name, {f"images/{own}": jpeg(10 * number + int(own[0])) for own in truth})
         merged |= {f"{name}/{own}": objects for own, objects in truth.items()}
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         sets = {name: p | name >> ReadDataset(tmp_path / name) for name in names}
         sets | JoinDatasets() | WriteDataset(tmp_path / "out")
     data_set = open_data_set(tmp_path / "out")
@@ -123,7 +124,7 @@ def test_split_divides_samples_of_pipelines_and_not_those_of_reads(tmp_path):
     cow = (SampleObject("cow", (1, 2, 3, 4)),)
     made = [Sample(f"{number}.jpg", data=jpeg(10 + number), objects=cow) for number in range(8)]
     made[7] = msgspec.structs.replace(made[7], split="b")
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         sets = {"read": p | ReadDataset(tmp_path / "read", split="test"), "made": p | beam.Create(made)}
         sets | JoinDatasets(split="a=0.5,b=0.5") | WriteDataset(tmp_path / "out")
     data_set = open_data_set(tmp_path / "out")
@@ -143,7 +144,7 @@ def test_taken_ids_of_one_file_and_kinds_of_fields_are_those_of_the_command(tmp_
         rows = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "ant"}]}
         write_files(tmp_path / name, {"annotations.json": json.dumps(rows)})
         write_files(tmp_path / name, {f"images/{file}": jpeg(ord(name) + int(file[0])) for file in files})
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         sets = {"a": p | "A" >> ReadDataset("a"), "b": p | "B" >> ReadDataset("b", fields={"age": "float"})}
         sets | JoinDatasets() | WriteDataset("piped")
     piped = open_data_set("piped")

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import apache_beam as beam
 import pytest
-from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 
 from recordmill.beam import LimitImages, ReadDataset, Sample, SampleObject, WriteDataset
 from recordmill.schemas.errors import ConfigError
+from tests.beam_pipeline import Pipeline
 from tests.conftest import (
     CATEGORIES,
     annotation,

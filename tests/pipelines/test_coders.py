@@ -1,11 +1,10 @@
 """Inputs of a Flatten have one coder: otherwise Flink refuses a submitted job."""
 
-import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.common_urns import primitives
 
 from recordmill.launch.command_line.parser import parse
+from tests.beam_pipeline import Pipeline
 
 HALVES = "--split train=0.5,val=0.5"
 PLAIN = "convert --images {images} --instances {instances} --output {out}"
@@ -36,9 +35,9 @@ def test_flattened_inputs_have_one_coder(sample, tmp_path, line):
     paths = {**sample._asdict(), "out": tmp_path / "out", "groups": groups, "class_map": class_map}
     command = parse(line.format(**paths).split())
     job = command.format.load("prepare")(command.options)
-    p = beam.Pipeline(options=PipelineOptions([]))
+    p = Pipeline()
     job.write(p, job.recipes())
-    report = beam.Pipeline(options=PipelineOptions([]))
+    report = Pipeline()
     job.report(report, job.recipes(), "plan.json")
     for pipeline in (p, report):
         components = pipeline.to_runner_api().components

@@ -12,6 +12,7 @@ from recordmill.transforms.dataset.collect_facts import WithFacts
 from recordmill.transforms.dataset.facts import FactsBuilder
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.user_samples.record_options import RecordOptions
+from tests.beam_pipeline import Pipeline
 from tests.conftest import draw_jpeg, manifest_of
 
 
@@ -31,7 +32,7 @@ def test_facts_of_a_further_step_are_in_the_manifest(tmp_path):
         p | "Once" >> beam.Impulse() | "Report" >> WithFacts(report)
         return job.gather(p)
 
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         job._replace(gather=gather).write(p, job.recipes())
     split = manifest_of(tmp_path / "out")["splits"]["train"]
     assert "a warning of the toy" in split["warnings"]

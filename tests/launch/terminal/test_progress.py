@@ -6,14 +6,13 @@ import apache_beam as beam
 import msgspec
 import pytest
 from apache_beam.metrics import MetricsFilter
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill.launch.terminal.progress import bar_width, expect_records, progress_line, show_progress
 from recordmill.schemas.rejects import Reason, Rejected
 from recordmill.schemas.shards import ShardInfo
 from recordmill.transforms.runtime import progress
 from recordmill.transforms.runtime.progress import Progress
+from tests.beam_pipeline import Pipeline
 
 REJECTS = [
     Rejected("image", 1, Reason.TOO_LARGE, ""),
@@ -56,7 +55,7 @@ def _count(_: object) -> None:
 
 
 def test_beam_counts_the_same():
-    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    p = Pipeline()
     p | beam.Create([1]) | beam.Map(_count)
     counters = p.run().metrics().query(MetricsFilter().with_namespace("recordmill"))["counters"]
     assert {counter.key.metric.name: counter.committed for counter in counters} == {

@@ -7,8 +7,6 @@ import apache_beam as beam
 import msgspec
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.inputs.annotations import Category
@@ -25,6 +23,7 @@ from recordmill.transforms.coco.read_coco import ReadAnnotations, cut_file, read
 from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.runtime.beam_steps import unpacker
 from recordmill.transforms.storage import zip_storage
+from tests.beam_pipeline import Pipeline
 from tests.transforms.coco.whole_files import IMAGE, OBJECT, document, read_whole
 from tests.transforms.dataset.kinds import applied, kind_rejects
 
@@ -66,7 +65,7 @@ def test_read_coco(tmp_path, pack):
     ]
     detail = "annotation row: Object missing required field `image_id`"
     reject = Rejected("annotation", 10, Reason.MALFORMED_ANNOTATION, detail, file_name=path)
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         (rows, annotations, described), facts = applied(p, ReadAnnotations(options, part, 3, "train"))
         assert_that(rows | "Images" >> beam.FlatMapTuple(image_rows), equal_to(expected_images), "Rows")
         assert_that(
@@ -110,7 +109,7 @@ def test_blocks_of_any_size_say_same_of_each_image(sample, kind):
 
 def test_no_runner_has_to_hold_text_of_packed_file():
     """Both steps run in one stage, so texts pass one by one; a Flatten or a shuffle would begin another stage."""
-    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    p = Pipeline()
     sources = instances("a.json.gz"), instances("b.json")
     options = CocoOptions(images="pics", instances="a.json", output="out")
     applied(p, ReadAnnotations(options, ExportPart("", sources, ("pics",)), 3, "train"))

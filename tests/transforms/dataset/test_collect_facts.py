@@ -7,6 +7,7 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.transforms.dataset.collect_facts import WithFacts, collect_facts, hand_over
 from recordmill.transforms.dataset.facts import Facts, FactsBuilder
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 
 
@@ -28,7 +29,7 @@ class SplitNumbers(beam.DoFn):
 
 @pytest.mark.parametrize(("step", "arguments"), [(split_numbers, (2,)), (SplitNumbers(), ())])
 def test_step_with_facts(step, arguments):
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         outputs, facts = applied(p | beam.Create([1, 2, 3]), WithFacts(step, *arguments, types=int, tags=("large",)))
         small, large = outputs
         assert_that(small, equal_to([1, 2]), "Small")
@@ -38,11 +39,11 @@ def test_step_with_facts(step, arguments):
 
 def test_step_outside_of_job():
     with pytest.raises(RuntimeError, match="outside of `with collect_facts"):
-        beam.Pipeline() | beam.Create([1]) | WithFacts(split_numbers, 2)
+        Pipeline() | beam.Create([1]) | WithFacts(split_numbers, 2)
 
 
 def test_inner_block_keeps_its_facts():
-    p = beam.Pipeline()
+    p = Pipeline()
     with collect_facts() as outer:
         with collect_facts() as inner:
             p | beam.Create([1]) | WithFacts(split_numbers, 2)

@@ -4,8 +4,6 @@ import random
 import apache_beam as beam
 import msgspec
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -28,6 +26,7 @@ from recordmill.schemas.statistics import (
 from recordmill.transforms.dataset.facts import AddFacts, CombineFacts, Facts, FactsBuilder, add_facts
 from recordmill.transforms.dataset.rejects import count_rejects
 from recordmill.transforms.runtime import progress
+from tests.beam_pipeline import Pipeline
 
 LISTING = unlisted_folder("a")
 SPLITS = st.sampled_from(["train", "val"])
@@ -125,7 +124,7 @@ def test_add_facts():
     )
     assert add_facts(parts) == expected
     assert add_facts([]) == Facts()
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         found = tuple(p | f"{number}" >> beam.Create([part]) for number, part in enumerate(parts)) | AddFacts()
         nothing = (p | "None" >> beam.Create([]),) | "AddNothing" >> AddFacts()
         assert_that(found.facts, equal_to([expected]), "Found")
@@ -172,7 +171,7 @@ def test_facts_are_at_most_a_megabyte(classes, draw):
 
 def test_lists_of_rejects_are_apart_from_facts():
     one, other = (Rejected("image", id_, Reason.NO_CLASS, "") for id_ in (1, 2))
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         parts = [p | f"{each.id}" >> beam.Create([facts_of([("reject", "val", each)])]) for each in (one, other)]
         findings = tuple(parts) | AddFacts()
         expected = count_rejects([("val", one), ("val", other)])

@@ -1,6 +1,5 @@
 import apache_beam as beam
 import pytest
-from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.inputs.annotations import Caption, ImageLabels
@@ -13,6 +12,7 @@ from recordmill.transforms.dataset.facts import add_facts
 from recordmill.transforms.encoders import fit_encoder as module
 from recordmill.transforms.encoders.encode_captions import EncodeCaptions, caption_text
 from recordmill.transforms.encoders.fit_encoder import encoder_warnings
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import applied
 

@@ -2,7 +2,6 @@ from itertools import pairwise
 
 import apache_beam as beam
 import pytest
-from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import VocabularyError
@@ -17,6 +16,7 @@ from recordmill.transforms.encoders.fit_encoder import (
     ineffective_stop_words,
     make_encoder,
 )
+from tests.beam_pipeline import Pipeline
 
 TEXTS = ["dog cat dog", "cat", "mat dog", "yak", ""]
 COUNTS = TextSettings(TextForm.COUNTS)

@@ -4,7 +4,6 @@ from itertools import pairwise
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
@@ -17,6 +16,7 @@ from recordmill.transforms.encoders.fit_encoder import (
     add_counts,
     make_encoder,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.encoders.drawn_texts import ODD, captions
 
 TEXTS = [*captions(300), *ODD]

@@ -3,8 +3,6 @@ from pathlib import Path
 
 import apache_beam as beam
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
@@ -17,6 +15,7 @@ from recordmill.transforms.containers.read_shards import ManifestShard
 from recordmill.transforms.extract.extract_pieces import read_piece_records, read_shard_piece
 from recordmill.transforms.extract.extract_shards import ExtractShard
 from recordmill.transforms.sample.draw_scene import encoded
+from tests.beam_pipeline import Pipeline
 
 PNG = encoded(Image.new("L", (40, 30)), "PNG")
 
@@ -58,7 +57,7 @@ def shard_of(folder: Path, info: ShardInfo) -> ManifestShard:
 
 
 def extract(folder: Path, *shards: ManifestShard) -> None:
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         extracted = p | beam.Create(shards) | beam.ParDo(ExtractShard(str(folder), 2, "coco", len(shards)))
         assert_that(extracted, equal_to([("val", shard.info.file) for shard in shards]))
 

@@ -7,8 +7,6 @@ from zipfile import ZipFile
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.block import Block, ragged_texts
@@ -26,6 +24,7 @@ from recordmill.transforms.folder.choose_classes import (
 )
 from recordmill.transforms.folder.folder_options import FolderOptions
 from recordmill.transforms.join.choose_categories import class_labels
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 
 
@@ -167,7 +166,7 @@ def test_class_labels_that_may_be_meant(observed, asked, folders):
 )
 def test_list_classes(observed, asked, expected):
     blocks = [(0, pack_block(Block(class_name=ragged_texts(names)))) for names in observed]
-    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    p = Pipeline()
     labels = p | beam.Create(blocks) | ListClasses(asked, ("pets",))
     if isinstance(expected, str):
         with pytest.raises(Exception, match=expected):
@@ -230,7 +229,7 @@ def test_warn_of_nested_classes():
     """An image counts once, however deep it is; each split gets the warning."""
     images = ["Cat/1.jpg", "cleaned/Cat/1.jpg", "cleaned/Cat/Cat/2.jpg", "cleaned/x/Dog/3.jpg", "Cat/side/5.jpg"]
     blocks = [(0, pack_block(Block(file_name=ragged_texts(part)))) for part in (images[:2], images[2:])]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         labelled = p | "Labels" >> beam.Create([PETS])
         _, warnings = applied(p | "Rows" >> beam.Create(blocks), WarnNestedClasses(labelled, ("train", "val")))
         (text,) = nested_classes([(("cleaned", "Cat"), 2), (("cleaned", "Dog"), 1)], PETS)

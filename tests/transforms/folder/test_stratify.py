@@ -6,8 +6,6 @@ from itertools import pairwise
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.blocks.pack_block import pack_block, unpack_block
 from recordmill.transforms.folder.stratify import Stratify, class_borders
+from tests.beam_pipeline import Pipeline
 from tests.transforms.folder.rows import Row, block_of, rows_in
 
 THREE = SplitShares((("train", Fraction("0.8")), ("val", Fraction("0.1")), ("test", Fraction("0.1"))))
@@ -122,7 +121,7 @@ def test_stratify(groups):
         )
     random.Random(0).shuffle(rows)
     blocks = [(number, pack_block(block_of(rows[number::4], SPLITS))) for number in range(4)]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         stratified = p | beam.Create(blocks) | Stratify(division, SPLITS)
         numbered_rows = stratified | beam.FlatMapTuple(
             lambda number, packed: [(number, *row) for row in rows_in(unpack_block(packed), SPLITS)]

@@ -26,6 +26,7 @@ from recordmill.transforms.shards.image_records import read_images
 from recordmill.transforms.shards.moved_shard import record_starts
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard, written_shard
 from recordmill.transforms.shards.take_out import Removed, take_out
+from tests.beam_pipeline import Pipeline
 from tests.literal_data import write_coco_set
 
 COCO = "convert images --instances instances.json --num-shards 3"
@@ -85,7 +86,7 @@ def rewrite(out: Path, names: set[str], rejected: tuple[WrittenShard, ...] = ())
         for name, records in zip(images.image_names()[1], images.array["records"], strict=True)
         if name in names and records
     ]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         planned = p | "Plan" >> beam.Create([Facts(plans={"train": SplitSize(9, 9, NEW_SHARDS)})])
         labels = p | "Labels" >> beam.Create([manifest.labels])
         inputs = p | "Rows" >> beam.Create(rows), p | "Written" >> beam.Create(rejected)

@@ -16,6 +16,7 @@ from recordmill.transforms.blocks.pack_block import pack_parts, unpack_block
 from recordmill.transforms.join.divide_images import DivideImages, count_units, merge_groups, read_groups, stratify
 from recordmill.transforms.join.match_blocks import FileState
 from recordmill.transforms.storage.resolve import file_version
+from tests.beam_pipeline import Pipeline
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(1, 5)), ("test", Fraction(1, 10))))
 LABELLED = st.lists(st.sets(st.integers(-2, 9), max_size=4), min_size=1, max_size=60)
@@ -82,7 +83,7 @@ def assert_divided(names: list[str], division: Division, check, missing=frozense
         assert len(set(rows)) == len(splits) == len(names)
         check(splits)
 
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         sides = [p | "Rows" >> beam.Create(rows(names, set(missing)))]
         if labels:
             sides.append(p | "Labels" >> beam.Create(labels))

@@ -28,6 +28,7 @@ from recordmill.transforms.join.drop_images import (
     read_exclusions,
     unmatched_warning,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import SplitReject, applied, listed
 
@@ -220,7 +221,7 @@ def test_copies_without_a_file_and_within_one(tmp_path):
         file_bytes=np.full(7, 3),
         file_version=ragged_texts([""] * 7),
     )
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         blocks, _ = applied(p | beam.Create([(0, pack_block(block))]), DropCopies(["train"]))
         names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())
         assert_that(names, equal_to([["a.jpg", "b.jpg", "d.jpg", "g.jpg"]]))
@@ -242,7 +243,7 @@ def test_content_is_read_where_size_and_ends_are_equal(tmp_path, monkeypatch):
     for number, (name, data) in enumerate(contents.items()):
         (tmp_path / name).write_bytes(data)
         tasks.append(ImageTask(number, name, 10, 10, ImageFile(str(tmp_path / name), len(data)), "train", ()))
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         packed = pack_block(block_of_tasks(tasks, SPLITS))
         blocks, _ = applied(p | beam.Create([(0, packed)]), DropCopies(SPLITS))
         names = blocks | beam.Map(lambda keyed: unpack_block(keyed[1]).file_name.texts())

@@ -6,8 +6,6 @@ import zipfile
 import apache_beam as beam
 import google_crc32c
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.recipes import InputFile
@@ -26,6 +24,7 @@ from recordmill.transforms.join.list_images import (
 from recordmill.transforms.join.match_blocks import assign_buckets
 from recordmill.transforms.storage.interface import ALL_NAMES, StoredFile
 from recordmill.transforms.storage.resolve import storage_for
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 
 FILES = {"dog/1.jpg": 4, "cat/1.jpg": 3, "cat/é.jpg": 5, "cat.d/2.png": 6, "cat/notes.txt": 7, ".x/1.jpg": 8}
@@ -156,7 +155,7 @@ def test_list_files(tmp_path, match):
             key = unicodedata.normalize("NFC", name)
             bucket = int(assign_buckets([key], match, 8)[0])
             expected.append((bucket, key, str(path), len(name.encode()), "5"))
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         folders = p | beam.Create([f"{tmp_path}/one", f"{tmp_path}/two"])
         listed, _ = applied(folders, ListFolders(str(tmp_path / "out"), files_by_name, match, 8))
         assert_that(listed | beam.FlatMap(named), equal_to(expected))

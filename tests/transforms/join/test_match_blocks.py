@@ -5,8 +5,6 @@ from itertools import permutations
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -33,6 +31,7 @@ from recordmill.transforms.join.match_blocks import (
     match_rows,
     name_keys,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import SplitReject, applied, listed
 
 ONE = Division(SplitShares((("val", Fraction(1)),)))
@@ -236,7 +235,7 @@ def test_rows_that_have_files():
 def test_ids_that_share_a_file_are_counted():
     rows = row_block([(1, "a.jpg"), (2, "a.jpg"), (3, "b.jpg"), (4, "c.jpg"), (5, "c.jpg")])
     files = file_block([(name, ImageFile(name, 9)) for name in ("a.jpg", "b.jpg")])
-    p = beam.Pipeline(FnApiRunner(), PipelineOptions([]))
+    p = Pipeline()
     sides = [p | f"Side{place}" >> beam.Create([(0, pack_block(block))]) for place, block in enumerate((rows, files))]
     _, facts = applied(tuple(sides), MatchRows("path", ONE, 0, 2))
     counts = facts | beam.Map(lambda facts: facts.counts)

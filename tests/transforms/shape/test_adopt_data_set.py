@@ -18,6 +18,7 @@ from recordmill.schemas.inputs.splits import name_id
 from recordmill.schemas.layouts import LAYOUTS
 from recordmill.transforms.shape.adopt_data_set import AdoptDataSet, RenumberImages, adopt_table
 from recordmill.transforms.shape.union_labels import grow_labels
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 from tests.transforms.shape.test_join_sets import SPLITS, image, keyed_blocks, named, tasks_of
 
@@ -95,7 +96,7 @@ def test_images_may_not_have_more_features(table, known, match):
 def test_blocks_get_names_and_classes(set_name, prefix):
     known = ExistingLabels(named((3, "cat"), (1, "ant")), "out", with_fields("score"))
     tasks = [image(5, "1.jpg", objects={9: 1, 8: 2})]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         sides = p | "L" >> beam.Create([named((1, "cat"), (2, "cow"))]), p | "T" >> beam.Create([TABLE])
         blocks = p | "B" >> beam.Create(keyed_blocks(tasks, SPLITS))
         adopt = AdoptDataSet(known, SPLITS, set_name)
@@ -140,7 +141,7 @@ def test_ids_of_other_files_become_hashes():
         image(1, "1.jpg", objects={2: 1}),  # tiles have the name of their image
         image(0, "0.jpg"),  # records of a.jpg have no ids
     ]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         blocks, shards = (
             p | "B" >> beam.Create(keyed_blocks(tasks, SPLITS, per_block=2)),
             p | "K" >> beam.Create(KNOWN),

@@ -27,6 +27,7 @@ from recordmill.transforms.shape import join_sets
 from recordmill.transforms.shape.join_sets import DataSetPart, JoinSets, name_images, renumber_block
 from recordmill.transforms.shape.map_classes import ClassMapping
 from recordmill.transforms.user_samples.record_options import RecordOptions
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import applied, listed
 
@@ -131,7 +132,7 @@ def test_every_object_has_its_class_and_box(seed):
             *list(names.values())[2:],
         ]
 
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         blocks, labels, _ = join(p, SETS, seed)
         assert_that((blocks, labels) | beam.Flatten(), check)
 
@@ -139,7 +140,7 @@ def test_every_object_has_its_class_and_box(seed):
 def test_blocks_do_not_depend_on_the_order_of_elements(tmp_path):
     results = []
     for shuffled in (1, 2):
-        with beam.Pipeline() as p:
+        with Pipeline() as p:
             blocks, _, _ = join(p, SETS, shuffled=shuffled, reports_copies=False)
             path = tmp_path / str(shuffled)
             assert_that(blocks, lambda found, path=path: path.write_bytes(pickle.dumps(sorted(found))) and None)
@@ -190,13 +191,13 @@ def test_equal_hashes_are_an_error(word, split, monkeypatch):
     monkeypatch.setattr(
         join_sets, "name_id", lambda text: 7 if text.endswith(word) or word in text.split() else name_id(text)
     )
-    with pytest.raises(CollidingImagesError, match=r"get the same (image )?id, 7"), beam.Pipeline() as p:
+    with pytest.raises(CollidingImagesError, match=r"get the same (image )?id, 7"), Pipeline() as p:
         join(p, same_ids(split))
 
 
 def test_ids_of_two_splits_of_a_set_may_be_equal():
     both = [image(1, "1.jpg", objects={1: 1}), image(1, "1.jpg", "val", objects={1: 1})]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         blocks, _, _ = join(p, {"a": (ANT, both[:1]), "b": (ANT, both)})
         found = blocks | beam.FlatMap(
             lambda one: [(task.split, task.image_id, task.file_name) for task in tasks_of(one)]
@@ -207,7 +208,7 @@ def test_ids_of_two_splits_of_a_set_may_be_equal():
 
 
 def test_set_without_an_image_is_an_error():
-    with pytest.raises(ConfigError, match="set empty has no image to write"), beam.Pipeline() as p:
+    with pytest.raises(ConfigError, match="set empty has no image to write"), Pipeline() as p:
         join(p, {"a": (ANT, [image(1, "1.jpg")]), "empty": (named(), [])})
 
 
@@ -232,12 +233,12 @@ def test_copies_between_sets_are_reported(tmp_path):
         task = image(number, name[2:])
         ref = ImageFile("/no/such/file", 7) if len(data) == 7 else written(tmp_path / name, data)
         sets[name[0]][1].append(msgspec.structs.replace(task, ref=ref))
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         _, _, facts = join(p, sets)
         texts = facts | beam.FlatMap(lambda one: [text for _, text in one.warnings])
         text = "the sets share 2 images with the same bytes ('b/1' is 'a/1', 'c/2' is 'a/1'). Add --duplicates drop to "
         assert_that(texts, equal_to([f"{text}keep one of each"]))
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         _, _, facts = join(p, sets, reports_copies=False)
         assert_that(facts, equal_to([]))
 

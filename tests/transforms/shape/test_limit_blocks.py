@@ -6,7 +6,6 @@ import apache_beam as beam
 import numpy as np
 import pytest
 from apache_beam.pvalue import AsSingleton
-from apache_beam.testing.test_pipeline import TestPipeline as Pipeline
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
@@ -28,6 +27,7 @@ from recordmill.transforms.shape.limit_blocks import (
     limit_block,
     list_units,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import applied
 

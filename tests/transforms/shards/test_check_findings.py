@@ -6,8 +6,6 @@ from fractions import Fraction
 import apache_beam as beam
 import msgspec
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.manifest import InputRows, MappedClass
@@ -35,6 +33,7 @@ from recordmill.transforms.shards.check_findings import (
     shared_files,
 )
 from recordmill.transforms.shards.describe_split import Rows
+from tests.beam_pipeline import Pipeline
 from tests.conftest import rejects_of
 from tests.transforms.dataset.kinds import kind_rejects
 
@@ -369,13 +368,13 @@ def checked(p, number: int, limits: JobLimits) -> beam.PCollection:
 
 
 def test_transform_warns_once(caplog):
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         assert_that(checked(p, 1, demands(max_rejects=0.34)), equal_to([{"train": Rows(3, 8)}]))
     assert [record.getMessage() for record in caplog.records if "odd" in record.getMessage()] == ["this is odd"]
 
 
 def test_transform_holds_rejects_against_all_rows(tmp_path):
-    with pytest.raises(Exception, match=r"1 of 3 images") as caught, beam.Pipeline(FnApiRunner()) as p:
+    with pytest.raises(Exception, match=r"1 of 3 images") as caught, Pipeline() as p:
         _ = checked(p, 1, demands(tmp_path, max_rejects=0.33))
     assert "a.json names '1.jpg'; img has 't/1.jpg'" in str(caught.value)
     assert [line["id"] for line in rejects_of(tmp_path)] == [0]

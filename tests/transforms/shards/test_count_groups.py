@@ -2,13 +2,12 @@ from fractions import Fraction
 
 import apache_beam as beam
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.inputs.splits import Division, SplitShares
 from recordmill.transforms.shards.count_groups import CountGroups, GroupSizes, add_sizes, unmatched_warnings
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 
 SHARES = SplitShares((("train", Fraction(4, 5)), ("val", Fraction(1, 5))))
@@ -22,7 +21,7 @@ def test_sizes_add_up_and_one_largest_group_is_named():
 
 def test_transform_counts_group_once():
     images = [("train", f"a{number}") for number in range(8)] + [("train", "b1"), ("val", "c1")]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         _, facts = applied((p | beam.Create(images),) * 2, CountGroups(Division(SHARES, "^[a-z]")))
         counts = {("train", "groups"): 2, ("val", "groups"): 1}
         assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
@@ -34,7 +33,7 @@ def test_transform_counts_group_once():
 def test_unmatched_groups_are_counted():
     division = Division(SHARES, groups={"1": "a", "2": "a", "3": "a", "gone": "b", "lost": "a"})
     images = [("train", name) for name in "123x"] + [("val", "y")]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         _, facts = applied((p | beam.Create(images),) * 2, CountGroups(division))
         counts = {("train", "groups"): 1, ("train", "ungrouped"): 1, ("val", "ungrouped"): 1}
         assert_that(facts | beam.Map(lambda step_facts: step_facts.counts), equal_to([counts]), "Counted")
@@ -44,7 +43,7 @@ def test_unmatched_groups_are_counted():
 
 def test_names_of_images_that_options_skip_are_no_warning():
     division = Division(SHARES, groups={"1": "a", "2": "a"})
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         sides = p | beam.Create([("train", "x")]), p | "Read" >> beam.Create([("train", name) for name in "12x"])
         _, facts = applied(sides, CountGroups(division))
         counted = facts | beam.Map(lambda step_facts: (step_facts.counts, step_facts.warnings))
@@ -53,7 +52,7 @@ def test_names_of_images_that_options_skip_are_no_warning():
 
 def test_groups_of_two_sets_are_counted_once_and_not_those_of_a_set_with_its_own():
     images = [("train", name) for name in ("one/a1", "two/a2", "two/b1", "own/a3")]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         _, facts = applied((p | beam.Create(images),) * 2, CountGroups(Division(SHARES, "^[a-z]", sets=("one", "two"))))
         counted = facts | beam.Map(lambda step_facts: (step_facts.counts, step_facts.largest_group))
         assert_that(counted, equal_to([({("train", "groups"): 2}, (2, "a"))]))

@@ -5,8 +5,6 @@ import apache_beam as beam
 import msgspec
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,6 +34,7 @@ from recordmill.transforms.shards.plan_blocks import (
     sizing_warnings,
     take_census,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.drawn_blocks import IDS, SPLITS, contents
 from tests.transforms.blocks.of_tasks import block_of_tasks
 from tests.transforms.dataset.kinds import applied
@@ -193,7 +192,7 @@ def test_shards_of_a_split_that_grows_are_numbered_after_its_own(sizing, keys):
     plan = PlanBlocks(SPLITS, sizing, RecordEstimate(PLAIN), "webdataset").after({"train": 128})
     if sizing.num_shards:  # val, which is new, has too few images
         images.pop()
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         placed, _ = applied(p | beam.Create([(0, pack_block(block_of_tasks(images, SPLITS)))]), plan)
         of_train = placed | beam.Keys() | beam.Filter(lambda key: key.split == "train") | beam.Distinct()
         assert_that(of_train, equal_to([ShardKey("train", *key) for key in sorted(keys)]))
@@ -250,7 +249,7 @@ def test_transform(sizing, table):
     counts = {split: plan.shards for split, plan in plans.items()}
     empty = [ShardKey(split, index, count) for split, count in counts.items() for index in range(count)]
     blocks = [keyed for number, block in ranges_in(images, 3) for keyed in cut_range(number, block)]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         keyed_blocks, facts = applied(p | beam.Create(blocks), PlanBlocks(SPLITS, sizing, estimate))
         placed = keyed_blocks | beam.FlatMapTuple(
             lambda key, packed: [(key, image) for image in image_tasks(unpack_block(packed), SPLITS)] if packed else []
@@ -338,7 +337,7 @@ def test_tiles_are_planned_as_tiles():
     block = block_of_tasks([task(1, 100, 0), task(2, 100, 0)], SPLITS)
     tiles = block.replace(**{name: np.array(pair, np.int64) for name, pair in pairs.items()})
     asked, estimate = ShardSizing(num_shards=3), RecordEstimate(PLAIN)
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         blocks = p | beam.Create([(0, pack_block(tiles))])
         _, facts = applied(blocks, PlanBlocks(SPLITS, asked, estimate))
         warnings = facts | beam.FlatMap(lambda facts: [text for _, text in facts.warnings])

@@ -6,9 +6,7 @@ import re
 import apache_beam as beam
 import msgspec
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsSingleton
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.manifest import (
@@ -40,6 +38,7 @@ from recordmill.transforms.shards.describe_split import describe_split
 from recordmill.transforms.shards.shard_file import FinishedShards, WrittenShard
 from recordmill.transforms.shards.write_metadata import WriteMetadata, write_metadata
 from recordmill.transforms.storage.local_storage import LocalStorage, TemporaryName
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import tally
 from tests.transforms.insight.test_find_duplicates import shard as fingerprints_of
 from tests.transforms.shards.test_describe_split import COUNTS, INPUTS, RECIPE, REJECTED, SHARDS, SPLIT, UNLISTED
@@ -320,7 +319,7 @@ def test_transform_collects_facts_of_steps(tmp_path):
     )
     facts = [shard_facts, Facts()]
     shards = [WrittenShard(key, note, part) for (key, note), part in zip(notes, facts, strict=True)]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         findings = (created(p, "Facts", [step_facts]),) | "Findings" >> AddFacts()
         sides = {name: AsSingleton(created(p, name, [of])) for name, of in (("labels", LABELS), ("table", TABLE))}
         metadata = WriteMetadata(findings, [RECIPE], job_limits(tmp_path), sides)

@@ -6,8 +6,6 @@ import apache_beam as beam
 import msgspec
 import pytest
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from PIL import Image
 
@@ -34,6 +32,7 @@ from recordmill.transforms.shards.write_shards import (
     plan_digest,
     write_shard,
 )
+from tests.beam_pipeline import Pipeline
 from tests.transforms.blocks.of_tasks import pack_tasks
 from tests.transforms.shards.test_shard_file import KEY, crc32c, index_info, index_of, read, recipe
 
@@ -276,7 +275,7 @@ def test_plan_is_known_by_all_that_decides_its_bytes(tmp_path, tasks):
 def test_transform_writes_full_and_empty_shards(tmp_path, tasks):
     made = recipe(tmp_path, gzip=True)
     full, empty = ShardKey("train", 0, 2), ShardKey("train", 1, 2)
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         packed = [(full, block) for block in pack_tasks(tasks)]
         placed = p | "Placed" >> beam.Create([*packed, (empty, b"")])
         labels, table = p | "Labels" >> beam.Create([LABELS]), p | "Table" >> beam.Create([TABLE])
@@ -311,7 +310,7 @@ def test_write_with_beam(tmp_path, tasks, monkeypatch, gzip, ending):
     usual = finish(tasks, recipe(tmp_path / "usual"))
     records = read(tmp_path / "usual" / "out" / FILE)
     progress.reset()
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         placed = p | beam.Create(
             [(ShardKey(split, 0, 1), packed) for split in ("train", "val") for packed in pack_tasks(tasks)]
         )

@@ -1,9 +1,7 @@
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import AsSingleton
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that
 
 from recordmill.schemas.errors import EndedElsewhereError
@@ -16,6 +14,7 @@ from recordmill.transforms.table import spill_rows
 from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.spill_rows import RANGES, read_piece, spill_file, spill_path
 from recordmill.transforms.table.table_options import TableOptions
+from tests.beam_pipeline import Pipeline
 from tests.transforms.dataset.kinds import applied
 from tests.transforms.table.spills import VALUES, records, spills
 
@@ -61,7 +60,7 @@ def test_each_part_of_a_large_file_has_its_own_spill(tmp_path, monkeypatch):
         pieces = [read_piece(spill_path(str(tmp_path), "train", of.name), of.piece(0, RANGES)) for of in spills]
         assert sorted(line for piece in pieces for line in piece["line"].to_pylist()) == list(range(1, 11))
 
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         chosen = p | "Chosen" >> beam.Create([ChosenSchema(schema, LabelMap(()), ())])
         spill = WithFacts(spill_file, AsSingleton(chosen), options, ("train",), options.reading)
         spills, _ = applied(p | beam.Create([file]), spill)

@@ -3,8 +3,6 @@ from fractions import Fraction
 import apache_beam as beam
 import numpy as np
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.features import ColumnType
@@ -21,6 +19,7 @@ from recordmill.transforms.table.choose_schema import ChosenSchema
 from recordmill.transforms.table.make_records import ALL_ROWS
 from recordmill.transforms.table.read_records import BUCKETS, stratify_rows
 from recordmill.transforms.table.table_options import TableOptions
+from tests.beam_pipeline import Pipeline
 
 SHARES = SplitShares((("train", Fraction(7, 10)), ("val", Fraction(3, 10))))
 COLUMNS = Column("kind", "kind", ColumnType.CLASS), Column("price", "price", ColumnType.INT64)
@@ -46,7 +45,7 @@ def test_borders_are_keys_of_good_rows_in_all_files(tmp_path):
         places = [SHARES.position(str(key)) for key, kind, price in rows if kind == name and price != "x"]
         expected[index] = class_borders(name, np.array([(place, 1) for place in places]), SHARES)
     job = job_of(files, key="id", stratify=True)
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
         found = stratify_rows(p | "Files" >> beam.Create(files), chosen, *job)
         assert_that(found | beam.Map(lambda chosen: chosen.borders), equal_to([expected]))
@@ -75,7 +74,7 @@ def test_rows_that_are_known_to_be_rejected_do_not_count(tmp_path, is_ranked):
             in_train = sum(SHARES.split_at(position, of_class) == "train" for position in positions)
             assert abs(in_train - 0.7 * len(positions)) <= 2, "an image has two rows"
 
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         listed = p | "Listed" >> beam.Create(list(files_by_name(files, FactsBuilder(), "path", BUCKETS)))
         chosen = p | "Chosen" >> beam.Create([CHOSEN])
         found = stratify_rows(p | "Files" >> beam.Create(table), chosen, *job, listed)

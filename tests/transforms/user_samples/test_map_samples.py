@@ -11,6 +11,7 @@ from recordmill.transforms.join.observed_labels import ObservedLabel
 from recordmill.transforms.shape.class_map import ClassMap
 from recordmill.transforms.shape.finish_labels import map_by_name
 from recordmill.transforms.user_samples.map_samples import collect_labels, map_sample
+from tests.beam_pipeline import Pipeline
 
 LABELS = LabelMap((Category(1, "car"), Category(3, "cat"), Category(6, "bus")), (Category(90, "sky", isthing=0),))
 CLASS_MAP = ClassMap("MapClasses", {"car": "vehicle", "bus": "vehicle", "cat": "", "sky": ""})
@@ -71,7 +72,7 @@ def test_faulty_samples_pass():
     good = Sample("a.jpg", path="a.jpg", objects=(item("car", 1),))
     faulty = Sample("b.jpg", path="b.jpg", objects=({"category": "car"}, item("bus", 6)))  # type: ignore[arg-type]
     broken = Sample("c.jpg", path="c.jpg", tags=None)  # type: ignore[arg-type]
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         samples = p | beam.Create([good, faulty, broken]) | MapClasses({"car": "vehicle", "bus": None})
         shown = samples | beam.Map(lambda sample: (sample.file_name, [*sample.objects], sample.tags))
         expected = [("a.jpg", [item("vehicle", 1)], ()), ("b.jpg", [{"category": "car"}], ()), ("c.jpg", [], None)]
@@ -86,6 +87,6 @@ def test_map_is_read_at_once(class_map):
 
 def test_warning_of_samples_that_nothing_read(caplog):
     sample = Sample("a.jpg", path="a.jpg", objects=(item("car"), item("bus")))
-    with beam.Pipeline() as p:
+    with Pipeline() as p:
         p | beam.Create([sample]) | MapClasses({"car": "bus", "bus": "train"})
     assert "MapClasses: 'car' becomes 'bus' and not 'train'" in caplog.text

@@ -5,6 +5,7 @@ import pytest
 
 from recordmill.schemas.inputs.sample import Sample
 from recordmill.transforms.user_samples.trace_reads import Link, Read, trace_reads
+from tests.beam_pipeline import Pipeline
 
 
 class ReadOne(beam.PTransform):
@@ -47,6 +48,6 @@ TEXT = "Text" >> beam.Map(str).with_output_types(str)
     ],
 )
 def test_trace_reads(steps, traces):
-    p = beam.Pipeline()
+    p = Pipeline()
     samples = steps(p | "One" >> ReadOne(), p | "Other" >> ReadOne())
     assert {(trace.label, trace.link, trace.step) for trace in trace_reads(samples)} == traces

@@ -5,8 +5,6 @@ import apache_beam as beam
 import msgspec
 import pytest
 import tensorflow as tf
-from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.schemas.dataset.checks import Fault, Faults, ShardCheck
@@ -16,6 +14,7 @@ from recordmill.transforms.records.shard_index import index_shard
 from recordmill.transforms.verify import verify_shards
 from recordmill.transforms.verify.check_records import RecordChecker
 from recordmill.transforms.verify.verify_shards import ShardToVerify, VerifyShard, verify_shard
+from tests.beam_pipeline import Pipeline
 from tests.transforms.verify.test_check_records import LABELS, LAYOUTS, record, values  # noqa: F401
 
 TABLE = LAYOUTS["plain"]
@@ -117,6 +116,6 @@ def test_index_is_that_of_shard(tmp_path, good):
 
 def test_transform_checks_each_shard(tmp_path, good):
     shards = [shard(tmp_path / name, [good] * number) for name, number in (("a", 1), ("b", 0))]
-    with beam.Pipeline(FnApiRunner(), PipelineOptions([])) as p:
+    with Pipeline() as p:
         checks = p | beam.Create(shards) | beam.ParDo(VerifyShard(2, 2))
         assert_that(checks, equal_to(list(map(verify, shards))))
