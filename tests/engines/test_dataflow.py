@@ -237,7 +237,7 @@ def test_job_verifies_and_its_template_fails_at_fault(gcs, dataflow, recordmill)
     assert f"{name} record 0: data_crc: " in told
 
     for words, reason in (
-        (["verify", f"gs://{BUCKET}/out", *engine], "use --check decode"),
+        (["verify", f"gs://{BUCKET}/out", *engine], "Use --check decode"),
         ([*verify, "--dry_run=true"], "does not support a dry run"),
         ([*verify, "--staging_location=gs://nowhere/x"], "--staging_location=gs://nowhere/x cannot be written"),
     ):
@@ -319,7 +319,7 @@ def test_ctrl_c_asks_about_job(dataflow, answer, state):
     last = typed.shown.splitlines()[-1]
     if state == "CANCELLED":
         assert f"Cancelled job {JOB_ID}" in typed.shown
-        assert last.endswith("run the same command again to resume")
+        assert last.endswith("Run the same command again to resume")
     else:
         assert last.endswith(f"continues without this process; to stop it: {CANCEL}")
     assert "Traceback" not in typed.shown

@@ -165,7 +165,7 @@ STAYING = [
     (damaged("chunk", f"out/*{SHARD}"), [f"{OUT}/{STATE}/{SHARD}", "checksum"]),
     (
         Fault(Kind.STATUS, "chunk", f"out/*{SHARD}", status=410),
-        [f"{OUT}/{STATE}/{SHARD}", "lost", "run the same command"],
+        [f"{OUT}/{STATE}/{SHARD}", "lost", "Run the same command"],
     ),
 ]
 

@@ -92,7 +92,7 @@ def test_two_extractions_at_once(pictures, tmp_path):
         other = job.start(output)
         assert_done_or_refused(one.end(), other.end())
         assert job.place.files(output) == job.place.files(whole_output)
-        told += [f" is writing to {output};" in one.err + other.err]
+        told += [f" is writing to {output}. " in one.err + other.err]
     assert sum(told) >= 2  # and the others came too late
 
 
