@@ -251,7 +251,7 @@ class TileOptions(StoredImageOptions):
     )
     tile_min_visible: float = IMAGES.opt(
         "Minimum visible share of an object in a tile. Objects with a smaller share are dropped from the tile. The "
-        "share is that of the mask's pixels if `--masks` reads masks, otherwise that of the box.",
+        "share is measured in pixels of the mask if `--masks` reads masks, otherwise in the area of the box.",
         0.3,
         "SHARE",
         needs="tile",

@@ -117,7 +117,8 @@ class ConvertOptions(Options):
     writer: Literal["planned", "beam"] = WRITE.opt(
         "Write planned shards, or shards of Beam's own `WriteToTFRecord`. `planned`: one worker writes each shard. "
         "`beam` shuffles every record, so the shard of a record differs between runs. Only `--num-shards` sizes its "
-        "shards, an interrupted job restarts from the beginning, and there are no statistics and no duplicate search.",
+        "shards, an interrupted job restarts from the beginning, and it neither writes statistics nor searches "
+        "duplicates.",
         "planned",
         rank=RARE,
     )
