@@ -540,6 +540,15 @@ def test_export_of_roboflow_is_not_read_without_its_labels(more, tmp_path, recor
     assert (refused.code, "_annotations.coco.json names the image 'a.jpg'" in refused.err) == (2, True), refused
 
 
+def test_depth_maps_without_labels_name_the_files_that_are_not_read(tmp_path, recordmill):
+    data = draw_all(tmp_path / "data", ["train/rgb/a.jpg", "train/depth/a.png"])
+    (data / "train" / "poses.json").write_text("{}")
+    planned = recordmill(
+        "convert", data, "--depth-images", data, "--depth-scale", 1, "-o", tmp_path / "out", "--dry-run"
+    )
+    assert "(not read: train/poses.json)" in planned.out, planned
+
+
 def test_coco_file_whose_images_are_elsewhere(tmp_path, recordmill):
     data = draw_all(tmp_path / "data", ["pics/a.jpg"])
     file = write_coco(data, [image_row(1, "a.jpg", 20, 60)], [annotation(1, 1)], CATEGORIES)

@@ -36,7 +36,8 @@ def ways(contents: DataContents, options: type[MasksOptions]) -> Iterator[Interp
     elif pairs and _has_only(contents, pairs):
         yield Interpretation("folders of images and masks", inputs, _RANK, _names_fault(contents, pairs[0]))
     elif "depth_images" in contents.given and contents.images:
-        yield Interpretation("--depth-images", inputs, _RANK, source_fault(contents, options))
+        unread = f" alone, without labels (not read: {first_texts(contents.heads, _SHOWN)})" if contents.heads else ""
+        yield Interpretation(f"--depth-images{unread}", inputs, _RANK, source_fault(contents, options))
 
 
 def _describe(pair: FolderPair) -> str:
