@@ -114,7 +114,7 @@ def test_second_run_at_once_is_in_use(start, sample, tmp_path):
     waiting = tmp_path / "waiting"
     waiting.write_text(
         f"#!/bin/bash\ntouch {tmp_path}/started\n"
-        f"while [ $1 = convert -a ! -e {tmp_path}/go ]. Do sleep 0.1; done\n"
+        f"while [ $1 = convert -a ! -e {tmp_path}/go ]; do sleep 0.1; done\n"
         f'exec {RECORDMILL} "$@"\n'
     )
     waiting.chmod(0o755)
