@@ -34,7 +34,7 @@ from recordmill.schemas.inputs.options import RecipeValue
 from recordmill.schemas.inputs.splits import Division
 from recordmill.schemas.layouts import CLASSIFICATION, CocoLayout
 from recordmill.schemas.names import NameSources, set_name_fault
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.paths import absolute_path, is_remote
 from recordmill.schemas.sizes import shorten
 
 SETS = Format("sets", f"{__name__}.SetsOptions", "recordmill.pipelines.sets", "", "", "")
@@ -347,7 +347,7 @@ def _folder_name(given: Mapping[str, Any]) -> str:
     files = [given[option] for entry in FORMATS.values() for option in entry.files if option in given]
     paths = next(filter(None, (given.get("data"), given.get("images"), *files)), "")
     path = str(paths if isinstance(paths, str | os.PathLike) else next(iter(paths)))
-    path = path.rstrip("/") if is_remote(path) else os.path.abspath(path)
+    path = absolute_path(path)
     path = posixpath.dirname(path) if _FILE.search(path) else path
     parts = [part for part in path.partition("://")[2 if is_remote(path) else 0].split("/") if part]
     while len(parts) > 1 and (

@@ -1,6 +1,5 @@
 """Image and map pairs: which PNG of a folder is the semantic mask, or the depth map, of an image."""
 
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
@@ -9,7 +8,7 @@ from typing import NamedTuple
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.names import name_key
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.paths import relative_path
 
 MAP_NAMES = {Part.SEMANTIC: "mask", Part.DEPTH: "depth map"}
 """Name of a map in messages."""
@@ -113,9 +112,9 @@ def depth_folders(paths: Iterable[str], images: Sequence[str], root: str = "") -
         MapFolder(
             Part.DEPTH,
             path,
-            _split_prefix(_shared_folders(path_below(path, root))) if root else "",
-            inner=_shared_folders(path_below(root, path)) if root else "",
-            has_others=any(path_below(image_folder, path) is not None for image_folder in images),
+            _split_prefix(_shared_folders(relative_path(path, root))) if root else "",
+            inner=_shared_folders(relative_path(root, path)) if root else "",
+            has_others=any(relative_path(image_folder, path) is not None for image_folder in images),
         )
         for path in paths
     )
@@ -135,16 +134,6 @@ def _shared_folders(path: str | None) -> str:
 
 def _split_prefix(path: str) -> str:
     return path if all(one.lower() in SPLIT_OF_WORD for one in path.split("/")[:-1]) else ""
-
-
-def path_below(path: str, folder: str) -> str | None:
-    """Return a path relative to a folder, "" for the folder; None for a path elsewhere.
-
-    >>> path_below("./a//b/c", "a/b"), path_below("a", "a/"), path_below("ab", "a"), path_below("a", ".")
-    ('c', '', None, 'a')
-    """
-    inner, outer = (one.rstrip("/") if is_remote(one) else os.path.abspath(one) for one in (path, folder))
-    return inner[len(outer) :].strip("/") if f"{inner}/".startswith(f"{outer.rstrip('/')}/") else None
 
 
 def _without_words(key: str, words: tuple[str, ...], folder_words: tuple[str, ...]) -> str:

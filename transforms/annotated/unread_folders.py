@@ -1,11 +1,10 @@
 """Find folders of label files that a Source does not read."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.paths import relative_path
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.source import Source
 from recordmill.transforms.storage.resolve import join_path, split_folder, storage_for
@@ -31,15 +30,10 @@ def unread_folders(source: Source) -> Iterator[str]:
     unread = [
         f"{path} ({number_text(number, 'label file')})"
         for path, number in sorted(counts.items())
-        if not any(_is_within(path, folder) or _is_within(folder, path) for folder in read)
+        if all(relative_path(*pair) is None for folder in read for pair in ((path, folder), (folder, path)))
     ]
     if unread:
         yield (
             f"folders of label files that are not read: {first_texts(unread, _SHOWN)}. Images and label files are read "
             f"from {first_texts(read, _SHOWN)}. Move them there with their images, if they belong to the data set"
         )
-
-
-def _is_within(path: str, folder: str) -> bool:
-    path, folder = (name if is_remote(name) else os.path.abspath(name) for name in (path, folder))
-    return f"{path}/".startswith(f"{folder.rstrip('/')}/")

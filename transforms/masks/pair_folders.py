@@ -13,6 +13,7 @@ from recordmill.schemas.inputs.images import is_image_name
 from recordmill.schemas.inputs.maps import MapFolder, NameEnds
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.names import name_key
+from recordmill.transforms.rows.data_contents import LISTED
 from recordmill.transforms.storage.resolve import join_path, storage_for
 
 _IMAGE_WORDS = (
@@ -48,8 +49,6 @@ _MOST_FOLDERS = 10
 """Maximum number of folders with unusual names that are compared."""
 _COMPARED, _COMPARED_MASKS = 8, 500
 """Maximum number of images, and of masks per folder, whose names are compared to find unusual ends."""
-LISTED = 20_000
-"""Maximum number of files that are listed of a folder."""
 _MANY, _ENOUGH = LISTED // 4, 50
 """Two folders of at least `_MANY` files are likely a pair if `_ENOUGH` images have a mask."""
 

@@ -10,9 +10,10 @@ from recordmill.schemas.errors import ConfigError
 from recordmill.schemas.features import Part
 from recordmill.schemas.inputs.class_tables import ADE20K, CLASS_FILES
 from recordmill.schemas.inputs.images import is_image_name
-from recordmill.schemas.inputs.maps import depth_folders, is_depth_map, path_below
+from recordmill.schemas.inputs.maps import depth_folders, is_depth_map
 from recordmill.schemas.inputs.splits import SPLIT_OF_WORD, USUAL_SPLITS
 from recordmill.schemas.names import name_key
+from recordmill.schemas.paths import relative_path
 from recordmill.schemas.sizes import first_texts, number_text, size_text
 from recordmill.transforms.annotated.image_sets import SPLITS_BY_NAME, find_image_sets, parse_image_set
 from recordmill.transforms.annotated.source import Source, SourceFolder, is_never, yield_nothing
@@ -46,7 +47,7 @@ def source(options: MasksOptions) -> Source:
     image_root = next(iter(options.images), data).rstrip("/")
     mask_root = next(iter(options.mask_images), data).rstrip("/")
     is_one_root = image_root == mask_root
-    below = (path_below(path, image_root) for path in (*options.mask_images, *options.depth_images))
+    below = (relative_path(path, image_root) for path in (*options.mask_images, *options.depth_images))
     apart = tuple(f"{name_key(path)}/" for path in below if path)
     depth_maps = depth_folders(options.depth_images, [image_root])
     names = [name for name in list_names(image_root) if not (_is_map(name, apart) or is_depth_map(name, depth_maps))]

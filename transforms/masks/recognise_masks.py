@@ -9,8 +9,8 @@ from recordmill.schemas.inputs.splits import SPLIT_OF_WORD
 from recordmill.schemas.sizes import first_texts, number_text
 from recordmill.transforms.annotated.recognise_format import source_fault
 from recordmill.transforms.masks.masks_options import MasksOptions
-from recordmill.transforms.masks.pair_folders import LISTED, FolderPair, find_pairs, is_images_folder, list_names
-from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, DataContents, Interpretation
+from recordmill.transforms.masks.pair_folders import FolderPair, find_pairs, is_images_folder, list_names
+from recordmill.transforms.rows.data_contents import CLASS_FOLDERS, LISTED, DataContents, Interpretation
 
 _RANK = CLASS_FOLDERS - 1
 """Rank after label files, and tables beside images."""

@@ -185,10 +185,10 @@ def _packed_text(folder: str, name: str, data: str, is_alone: bool) -> str:
 
 def ways(contents: DataContents, options: type[TfrecordOptions]) -> Iterator[Interpretation]:
     """Yield the Interpretation of TFRecord files."""
-    found = list_record_files(contents.folder, contents.names, _SAMPLE)
-    if found.names:
-        why = f"{found.names[0]} is a TFRecord file"
-        rank = SOLE_RECORDS if _are_sole_images(found, contents) else RECORDS
+    files = list_record_files(contents.folder, contents.names, _SAMPLE)
+    if files.names:
+        why = f"{files.names[0]} is a TFRecord file"
+        rank = SOLE_RECORDS if _are_sole_images(files, contents) else RECORDS
         yield Interpretation(why, {"data": [contents.data]}, rank, fault=source_fault(contents, options))
 
 

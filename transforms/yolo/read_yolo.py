@@ -28,7 +28,7 @@ from recordmill.schemas.inputs.splits import USUAL_SPLITS
 from recordmill.schemas.inputs.yaml_loader import describe_yaml_error
 from recordmill.schemas.inputs.yaml_text import load_yaml
 from recordmill.schemas.names import is_absolute, name_parts
-from recordmill.schemas.paths import is_remote
+from recordmill.schemas.paths import absolute_path, is_remote
 from recordmill.schemas.rejects import Reason, UnusableError
 from recordmill.schemas.sizes import first_texts, shorten
 from recordmill.transforms.annotated.source import (
@@ -83,7 +83,7 @@ def source(options: YoloOptions) -> Source:
     keypoints, dimensions = keypoint_shape(shape, len(names), file) if is_pose else (0, 0)
     has_masks, lines = options.masks != "none", "pose" if is_pose else task or ""
     line_format = LineFormat(names, lines, keypoints, dimensions, has_masks, _box_fields(options, lines))
-    root = _absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
+    root = absolute_path(images[0]) if images else _images_root(description.get("path"), file, warnings)
     folders, lists = [SourceFolder(root)], list[SplitList]()
     if file.endswith(_YAML):
         split_folders, lists = _find_splits(description, root, file, warnings)
@@ -180,7 +180,7 @@ def _find_labels(folders: list[SourceFolder], usual: str, data: str, file: str) 
     paths = chain.from_iterable(_first_paths(folder.path) for folder in folders)
     expected = {label_file(path) for path in paths if is_image_name(path)}
     beside = chain.from_iterable(_first_paths(path) for path in {labels_folder(f"{f.path}/") for f in folders})
-    top = _absolute_path(data if storage_for(data).is_folder(data) else split_folder(file)[0])
+    top = absolute_path(data if storage_for(data).is_folder(data) else split_folder(file)[0])
     if not expected.isdisjoint(beside):
         return ""
     by_name: dict[str, list[str]] = {}
@@ -223,14 +223,10 @@ def _is_label_file(name: str, lists: frozenset[str]) -> bool:
     return name.lower().endswith(".txt") and name not in lists
 
 
-def _absolute_path(path: str) -> str:
-    return path.rstrip("/") if is_remote(path) else os.path.abspath(path)
-
-
 def _join_relative(folder: str, path: str) -> str:
     """Return a path relative to a folder, without `..`."""
     if is_remote(path):
-        return _absolute_path(path)
+        return absolute_path(path)
     scheme, separator, rest = folder.rpartition("://")
     return f"{scheme}{separator}{posixpath.normpath(posixpath.join(rest, path))}"
 
@@ -327,7 +323,7 @@ def _images_root(path: Any, file: str, warnings: list[str]) -> str:
     It is `path` if that exists below the folder of data.yaml, beside it, or in the current folder; else the folder of
     data.yaml.
     """
-    folder = _absolute_path(split_folder(file)[0])
+    folder = absolute_path(split_folder(file)[0])
     if file.endswith(_CLASSES[1]):
         folder = folder.rpartition("/")[0]
     if not path:
